@@ -18,11 +18,12 @@ enum {
     BYTES_PART = 4,  /* of what snapshots may take, what one prompt may */
 };
 
-/* One in so many places becomes a fork; measured (docs/cache.md). */
+/* The share of joints that become forks, before any was seen: counted in texts that were written
+ * for it (docs/decisions/031-snapshots-for-forks.md). That of parts is chosen. */
 static const double prior_rates[PLACE_COUNT] = {
-    [PLACE_PART] = 0.32,  [PLACE_HEADING] = 0.12,   [PLACE_TAG] = 0.08,  [PLACE_LABEL] = 0.08,
-    [PLACE_FENCE] = 0.02, [PLACE_PARAGRAPH] = 0.02, [PLACE_ITEM] = 0.01, [PLACE_LINE] = 0.005};
-static const double prior_inside = 0.25; /* of prompts */
+    [PLACE_PART] = 0.32,  [PLACE_HEADING] = 0.09,    [PLACE_TAG] = 0.06,   [PLACE_LABEL] = 0.24,
+    [PLACE_FENCE] = 0.08, [PLACE_PARAGRAPH] = 0.019, [PLACE_ITEM] = 0.027, [PLACE_LINE] = 0.007};
+static const double prior_inside = 0.3; /* of prompts; counted in those of a coding agent */
 
 static const double rate_weight =
     0.01; /* the rate that is worth a cut 1,024 tokens before the end */

@@ -9,9 +9,9 @@
  * prompt that diverges inside a message would compute it from its beginning.
  *
  * HISTORY. Each kind of joint has a rate: how many of those that were seen became forks. It begins
- * with a prior that stands for PRIOR_PLACES places and was measured on prompts of retrieval,
- * few-shot, lists, logs and tools (docs/cache.md). The share of prompts that fork inside a message
- * at all scales how many snapshots a prompt gets. Both forget slowly.
+ * with a prior that stands for PRIOR_PLACES places and was counted in written prompts of retrieval,
+ * few-shot, lists, logs and tools (docs/decisions/031-snapshots-for-forks.md). The share of prompts
+ * that fork inside a message at all scales how many snapshots a prompt gets. Both forget slowly.
  *
  * Owner of everything here: the scheduler's thread, except forks_prepare.
  */
