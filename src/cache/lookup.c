@@ -206,8 +206,13 @@ static enum hearth_reason find_own_reason(const struct hearth_plan *plan, const 
         return held_elsewhere(plan)                   ? HEARTH_REASON_FOREIGN
                : index_nodes(plan->space->index) == 0 ? HEARTH_REASON_COLD
                                                       : HEARTH_REASON_DIVERGED;
-    if (boundary < MIN(view->match.tokens, plan->count - 1))
-        return plan->limit < view->rows_end ? HEARTH_REASON_DISABLED : HEARTH_REASON_SHORT;
+    /* A host that can only continue at some places has lowered the plan (hearth_plan_lower): what
+     * differs is then after the boundary, and still the reason. */
+    bool lowered = plan->limit < view->rows_end;
+    if (lowered && view->match.tokens + 1 >= plan->count)
+        return HEARTH_REASON_NO_SNAPSHOT;
+    if (!lowered && boundary < MIN(view->match.tokens, plan->count - 1))
+        return HEARTH_REASON_SHORT;
     return goes_on(view) ? HEARTH_REASON_DIVERGED : HEARTH_REASON_SHORT;
 }
 

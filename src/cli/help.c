@@ -51,6 +51,8 @@ void cli_print_overview(const struct cli_setup *setup, FILE *to)
           to);
     for (const struct command *const *command = setup->commands; *command != NULL; command++)
         fprintf(to, "  %-10s %s\n", (*command)->name, (*command)->summary);
+    if (setup->commands == cli_commands)
+        fputs("\nOf hearth-lab: bench, qa, replay, model make.\n", to);
     fputs("\n'hearth COMMAND --help' lists the options of a command. Exit status: 0 success,\n1 "
           "failure, 2 usage error.\n",
           to);

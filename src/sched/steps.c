@@ -14,6 +14,8 @@
 
 #include "sched/sched_impl.h"
 
+enum { OPENING_TOKENS = 16 }; /* of a message: its role, as templates write it */
+
 /* ---- the end ---- */
 
 bool sched_is_miss(enum hearth_reason reason)
@@ -428,8 +430,11 @@ static bool is_new_conversation(const struct job *job)
             user = mark;
     }
     uint32_t at = job->usage.first_difference;
-    return job->usage.reason == HEARTH_REASON_DIVERGED && next != NULL && at >= user->at &&
-           at < next->at;
+    if (next == NULL || at < user->at || at >= next->at)
+        return false;
+    /* Without a snapshot, what was shared is a loss, unless it is only the opening of a message. */
+    return job->usage.reason == HEARTH_REASON_DIVERGED ||
+           (job->usage.reason == HEARTH_REASON_NO_SNAPSHOT && at < user->at + OPENING_TOKENS);
 }
 
 void job_announce(struct job *job)
