@@ -320,15 +320,17 @@ static void check_forks(struct run *run)
     engine_seq_release(run->engine, &again);
 }
 
-/* Rolling back to a boundary by truncation, where the kinds allow it; where they do not, nothing
- * may change. */
+/* Rolling back to a boundary by truncation, where the kinds allow it or the window there is whole;
+ * where not, nothing may change. */
 static void check_truncation(struct run *run)
 {
     size_t cut = run->cuts_count / 2, last = run->cuts_count - 1;
     seq_id seq = restore(run, run->rows, last + 1, last);
+    bool possible = kind_set_sliceable(facts_of(run)->kinds) ||
+                    engine_seq_least(run->engine, seq) <= run->cuts[cut];
     enum err err = engine_seq_truncate(run->engine, seq, run->cuts[cut], NULL);
 
-    if (kind_set_sliceable(facts_of(run)->kinds)) {
+    if (possible) {
         assert_ok(err);
         run_rest(run, seq, cut);
     } else {

@@ -41,10 +41,11 @@ static uint32_t cells_taken(const struct scenario *scenario)
                       serve_proc_metric(&scenario->proc, "hearth_sched_cells_free"));
 }
 
-/* State that cannot be truncated also stays where the prompt ends. */
+/* State that cannot be truncated also stays where the prompt ends. Windows can, as far back as these
+ * prompts need. */
 static uint32_t copies(const char *family)
 {
-    return strcmp(family, "qwen3") != 0;
+    return strcmp(family, "qwen35") == 0;
 }
 
 static uint32_t parked(const struct scenario *scenario)
