@@ -272,7 +272,7 @@ static void check_reasons(const struct kit *kit)
     tokens[20] ^= 1; /* shares 20 tokens with what is here */
     assert_int_equal(hearth_discover(kit->space, tokens, TOKENS, WAIT_MS), HEARTH_ERROR_SYSTEM);
     assert_int_equal(reason_of(kit, tokens, TOKENS, HEARTH_REASON_NONE), HEARTH_REASON_DIVERGED);
-    assert_int_equal(reason_of(kit, tokens, 0, HEARTH_REASON_NONE), HEARTH_REASON_DISABLED);
+    assert_int_equal(reason_of(kit, tokens, 0, HEARTH_REASON_NONE), HEARTH_REASON_DIVERGED);
     assert_int_equal(reason_of(kit, tokens, 0, HEARTH_REASON_TIMEOUT), HEARTH_REASON_TIMEOUT);
     assert_int_equal(reason_of(kit, tokens, TOKENS, HEARTH_REASON_TIER_ERROR),
                      HEARTH_REASON_TIER_ERROR);

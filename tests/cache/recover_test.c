@@ -99,12 +99,20 @@ static bool disk_has(struct tier *tier, const struct hash256 *key)
     return inner->ops->has(inner, key);
 }
 
+static void disk_stats(struct tier *tier, struct tier_stats *stats)
+{
+    struct tier *inner = disk_of(tier)->inner;
+
+    inner->ops->stats(inner, stats);
+}
+
 static const struct tier_ops disk_ops = {.name = "disk",
                                          .put = disk_put,
                                          .get = disk_get,
                                          .drop = disk_drop,
                                          .has = disk_has,
                                          .each = disk_each,
+                                         .stats = disk_stats,
                                          .close = disk_close};
 
 /* Times of use that differ, so that the order is the one in which objects were stored. */
