@@ -257,6 +257,7 @@ class _PlanInfo(Structure):
         ("junction", c_uint32),
         ("fetch_s", c_double),
         ("compute_s", c_double),
+        ("snapshot_evicted", c_bool),
     ]
 
 
@@ -267,6 +268,7 @@ class _LookupOptions(Structure):
         ("flags", c_uint32),
         ("ready", c_void_p),
         ("ready_arg", c_void_p),
+        ("search_failed", c_int),
     ]
 
 
@@ -287,6 +289,8 @@ class _Hints(Structure):
         ("sparse", c_uint32),
         ("ending", c_int),
         ("transient", c_uint32),
+        ("fork", c_uint32),
+        ("fork_last", c_bool),
     ]
 
 

@@ -67,15 +67,3 @@ for (const [dialect, ask] of Object.entries(asks))
             return all.length > 1;
         });
     });
-
-test('a stream lives through the prefill', async () => {
-    const ask = async (round) => {
-        const stream = await openai({ timeout: limit, maxRetries: 0 })
-            .chat.completions.create({ model: 'm', max_tokens: 2, messages: prompt('stuv'[round]), stream: true });
-        let parts = 0;
-        for await (const part of stream) parts += part.choices.length;
-        assert.ok(parts > 0);
-        assert.equal((await attempts()).length, 1);
-    };
-    await untilShort(async (round) => (await timed(ask(round))) > limit);
-});

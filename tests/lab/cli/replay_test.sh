@@ -122,8 +122,8 @@ test_mistakes_are_sentences() {
     expect_err 'bad.jsonl:1: is not JSON'
 }
 
-# Every prompt is asked once more, right after the first time: made for LRU. CI can see that another policy is worse.
-# Objects of 2,048 tokens leave gaps of various sizes, which must not count against a policy.
+# Six prompts that were asked often and never again, then each one once more, soon: made for LRU. CI can see that
+# another policy is worse. Objects of 2,048 tokens leave gaps of various sizes, which must not count against a policy.
 test_gaps_do_not_count() {
     run "$HEARTH" replay --agents 2 --seed 1 --run-tokens 2048 --policy lru-tail --policy expected-reuse \
         --tokens 100000 --margin 0.3
@@ -131,14 +131,15 @@ test_gaps_do_not_count() {
 }
 
 test_the_margin_is_an_exit_status() {
-    local i
-    for i in $(seq 1 200); do
-        echo "{\"timestamp\": $((i * 10))000, \"input_length\": 1536, \"output_length\": 1, \"hash_ids\": [$((i / 2 * 3)), $((i / 2 * 3 + 1)), $((i / 2 * 3 + 2))]}"
-    done >mixed.jsonl
-    run "$HEARTH" replay mixed.jsonl --blocks 6 --policy lru-tail --policy expected-reuse --margin 0.5
+    awk 'function ask(n) { time += 10000; printf "{\"timestamp\": %d, \"input_length\": 1536, \"output_length\": 1, \"hash_ids\": [%d, %d, %d]}\n", time, n * 3, n * 3 + 1, n * 3 + 2 }
+        BEGIN {
+            for (round = 0; round < 20; round++) for (n = 0; n < 6; n++) ask(n)
+            for (n = 100; n < 200; n++) { ask(n); if (n >= 103) ask(n - 3) }
+        }' >mixed.jsonl
+    run "$HEARTH" replay mixed.jsonl --blocks 21 --policy lru-tail --policy saving-per-byte --margin 0.5
     expect_status 1
-    expect_err 'expected-reuse is'
-    run "$HEARTH" replay mixed.jsonl --blocks 6 --policy lru-tail --policy opt --margin 0.5
+    expect_err 'saving-per-byte is'
+    run "$HEARTH" replay mixed.jsonl --blocks 21 --policy lru-tail --policy opt --margin 0.5
     expect_status 0
 }
 
