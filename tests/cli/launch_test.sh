@@ -174,9 +174,12 @@ test_a_long_prompt_is_said_before() {
         "$scratch/err" || fail 'no duration'
     # It left nothing behind.
     "$HEARTH" launch claude >/dev/null 2>&1 || :
-    curl -sS "$url/admin/requests" | grep -q '"recent":\[\]' || fail 'a request of its own is shown'
-    curl -sS "$url/admin/stats" | grep -q '"session":{"requests":0,"prompt_tokens":0' || fail 'it counts'
-    curl -sS "$url/metrics" | grep -qx 'hearth_sched_prefill_tokens_total 0' || fail 'it computes'
+    curl -sS -o requests "$url/admin/requests"
+    curl -sS -o stats "$url/admin/stats"
+    curl -sS -o metrics "$url/metrics"
+    grep -q '"recent":\[\]' requests || fail 'a request of its own is shown'
+    grep -q '"session":{"requests":0,"prompt_tokens":0' stats || fail 'it counts'
+    grep -qx 'hearth_sched_prefill_tokens_total 0' metrics || fail 'it computes'
     [ "$("$HEARTH" cache ls 2>/dev/null | grep -c ram)" = 0 ] || fail 'it stores'
     stop
 }
