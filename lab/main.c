@@ -7,19 +7,11 @@
  *
  * are the same: links to this program are named after its commands, and hearth runs them (cli.c).
  */
-#include <stdio.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "base/file.h"
-#include "base/sysinfo.h"
 #include "cli/cli.h"
-#include "engine/backend.h"
-#include "engine/engine.h"
-#include "engine/worker_main.h"
-#include "engine/worker_process.h"
+#include "cli/program.h"
 #include "lab/cli/lab.h"
 
 static const char prefix[] = "hearth-";
@@ -48,25 +40,12 @@ static char *command_of(char *program)
 
 int main(int argc, char **argv)
 {
-    (void)setenv("GGML_NO_BACKTRACE", "1", 0); /* as in src/main.c */
-    if (argc > 1 && strcmp(argv[1], "serve") == 0)
-        backend_wait_briefly(argv);
-    if (argc == 2 && strcmp(argv[1], WORKER_ARGUMENT) == 0)
-        return worker_main(WORKER_SOCKET, engine_load);
-    lab_serve_setup();
-
-    struct cli_setup setup = {
-        .commands = commands,
-        .fs = file_sys_real(),
-        .clock = clock_real(),
-        .out = stdout,
-        .err = stderr,
-        .env = (const char *const *)environ,
-        .memory_bytes = sysinfo_memory_total(),
-    };
     char *command = argc > 0 ? command_of(argv[0]) : NULL;
+
+    program_prepare(argv, argc > 1 ? argv[1] : NULL);
+    lab_serve_setup();
     if (command == NULL)
-        return cli_main(&setup, argc, argv);
+        return program_run(commands, argc, argv);
     argv[0] = command; /* and what follows are its arguments */
-    return cli_main(&setup, argc + 1, argv - 1);
+    return program_run(commands, argc + 1, argv - 1);
 }
